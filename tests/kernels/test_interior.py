@@ -20,13 +20,13 @@ from tests.kernels.small import (
 
 from snapfm import Inequality
 from snapfm.kernels import layout
-from snapfm.kernels.interior import _LAST, _SOLVED, ARRIVED, BROKEN, LIMIT
+from snapfm.kernels.interior import _FIRST, _HARD, _SOFTNESS, ARRIVED, BROKEN, LIMIT
 from snapfm.kernels.newton import CONVERGED
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import choose_sets, derivatives_at, residual_at
 
-# At the end slack times multiplier is _LAST: an answer is off by that over the smaller of the two, which is 1/1000 or more.
-NEAR = 1000 * _SOLVED * _LAST
+# Slack times multiplier is at most a hundredth of this where Newton takes over; an answer is off by that over the larger.
+NEAR = 100 * _FIRST * _HARD / _SOFTNESS[0]
 CLOSE = 100 * TOLERANCE
 forms = pytest.mark.parametrize("augmented", [False, True], ids=["schur", "augmented"])
 POSITIVE = ([0.0] * 3, [np.inf] * 3)

@@ -1,12 +1,10 @@
-"""Interior-point iterations on one part: for samples whose active sets cycle, where many inequalities or bounds are active.
+"""Interior-point iterations on one part: from far, and where many curved inequalities or bounds are active.
 
-Slacks and multipliers of inequalities and bounds stay positive, their products follow a barrier parameter down
-(math.md, "Inequalities"). On the same pattern: a barrier adds a positive diagonal to the rows, or to W. The result is a
-start for kernels.newton, which then has the right active set and converges to rounding. Eight samples at once, each with
-its own barrier.
-
-Soft equalities are h − δλ = 0, with δ in step with the barrier parameter (math.md, "Soft barrier"): a quadratic penalty that
-hardens as the barrier falls. Far from an answer the rows need not hold to first order. Imports kernels only.
+Slacks and multipliers of inequalities and bounds stay positive, their products follow a barrier parameter μ down; equalities are
+h − δλ = 0 with δ in step with μ, a quadratic penalty that hardens (math.md, "Barrier"). Far from an answer the rows need not
+hold to first order within the inequalities, so every step has somewhere to go. On the same pattern: δ and slacks add a positive
+diagonal to the rows, bounds to W. The result is a start for kernels.newton, which then has the right active set and converges to
+rounding. Eight samples at once, each on a path of its own. Imports kernels only.
 """
 
 from __future__ import annotations
@@ -19,23 +17,35 @@ import numpy as np
 from snapfm.arrays import Mask, Values
 from snapfm.kernels.coupled import newton_direction
 from snapfm.kernels.direction import RUNNING, factorize
-from snapfm.kernels.layout import copy, copy_lane, load_tile, new_lanes, store_tile
+from snapfm.kernels.interior_step import advance, rows_at
+from snapfm.kernels.layout import load_tile, new_lanes, store_tile
 from snapfm.kernels.numba.compiling import compiled
-from snapfm.kernels.numba.packs import load
 from snapfm.kernels.numba.sections import allocator
 from snapfm.kernels.operations import LANES
 from snapfm.kernels.point import derivatives_at, residual_at, size_rows
-from snapfm.kernels.search import adapt_damping, begin, go_back, passes_filter, remember, stay, take_step
+from snapfm.kernels.restoration import clip
+from snapfm.kernels.search import adapt_damping, begin
 
 ARRIVED, LIMIT, BROKEN = 0, 3, 4  # errors.Status
 
-_FIRST, _LAST = 0.1, 1e-9  # barrier parameter: at the start, and where Newton's method takes over
-_KEEP = 0.995  # share of the way to the boundary that a step may go
-_SOLVED = 10.0  # a barrier problem is solved well enough at this multiple of its parameter
-_ROOM = 1e-2  # slack and distance from bounds to begin with, relative to their size
-_HALVINGS = 25
-# Soft rows: a barrier parameter above the second number falls by the first, along a path that may bend.
-_SLOWLY, _LOOSE = 0.3, 1e-4
+# All tuned on power flow with thermal limits, obstacles and a jointed arm, near and far: where the path begins decides most.
+# Slacks smaller than the moves to come make hundreds of short steps, and a large μ takes many iterations to bring down.
+_FAR = 1e-2, 1.0  # least and largest distance to the laws that counts, in the lane's unit
+_FIRST = 0.1  # first μ, relative to the distance squared
+_ROOM, _SLACK = 0.03, 2.0  # distance from bounds, and that of a row's plane, to begin with; relative to the distance
+_SOFTNESS = 1e-3, 1.0  # first δ, relative to the mean of ‖J_r‖²: firm and soft rows
+_SOLVED = 30.0  # a barrier problem is solved well enough at this multiple of μ
+_FALL, _POWER = 0.2, 1.5  # the next μ is the smaller of these multiples and powers of it
+_SLOWLY, _LOOSE = 0.3, 1e-4  # with soft rows a μ above the second number falls by the first: their path may bend
+# Newton's method takes over where every multiplier or its slack is small beside the other, or at the last μ: rows that are almost
+# parallel, such as limits of both ends of a line, part only there.
+_CLEAR, _LAST = 100.0, 1e-14
+_HARD = 1e-8  # and where δ is below this share of the mean of ‖J_r‖²
+_ROUNDED = 1e-10  # what is left of rows and gradient below this may be rounding
+_TINY, _LEAST_SLOPE = (
+    1e-30,
+    1e-6,
+)  # least ‖J_r‖² of a row whose distance is known, and least size of a row
 
 
 class BarrierPath(NamedTuple):
@@ -43,7 +53,8 @@ class BarrierPath(NamedTuple):
 
     parameter: Values  # μ of the barrier
     softness: Values  # δ of soft equalities
-    size: Values  # mean square of the rows' sizes, the unit of δ
+    distance: Values  # to the laws at the start; then δ/μ
+    ready: Values  # μ below which Newton's method may take over
     fresh: Mask  # the filter belongs to another barrier problem, and is to be emptied
 
 
@@ -52,7 +63,7 @@ _new_path = allocator(BarrierPath, LANES)
 
 @compiled(nogil=True, error_model="numpy")
 def interior_tiles(code, frame, plan, ordinary, soft, limits, stop, live, space, at, work, status, iterations):
-    """Follow the barrier in all tiles, with soft equalities if `soft` is 1; see newton.solve_tiles.
+    """Follow the barrier in all tiles, slowly along softer rows if `soft` is 1; see newton.solve_tiles.
 
     Written: space, status, iterations (tiles, …).
     """
@@ -68,20 +79,19 @@ def interior_tiles(code, frame, plan, ordinary, soft, limits, stop, live, space,
 @compiled(nogil=True, error_model="numpy")
 def interior_tile(code, frame, plan, ordinary, soft, limits, stop, live, tile, lanes, path, status, iterations):
     """Follow the barrier in one tile; see interior_tiles. Written: tile, lanes, path, status, iterations."""
-    mu, delta, size, fresh = path.parameter, path.softness, path.size, path.fresh
+    mu, delta, fresh = path.parameter, path.softness, path.fresh
     damping, accepted = lanes.damping, lanes.accepted
-    mu[:], delta[:], size[:], fresh[:], damping[:] = _FIRST, 0.0, 0.0, True, 0.0
+    delta[:], fresh[:], damping[:], lanes.convex[:] = 0.0, True, 0.0, 0.0
     most = begin(live, limits, status, iterations)
     tile.active[:], tile.idle[:], tile.to_bound[:] = 1.0, 0.0, np.nan
-    _enter(frame, tile)
+    if frame.bounded == 1:
+        clip(tile)
     residual_at(code, frame, tile)
     derivatives_at(code, frame, tile)
     size_rows(tile, ordinary)
-    _init_slacks(frame, tile)
-    if soft == 1:
-        _mean_square(tile, size)
-        copy(size, delta)
-        _rows_at(code, frame, tile, delta)
+    _begin_path(frame, tile, path, _SOFTNESS[soft])
+    _enter(frame, tile, path)
+    rows_at(code, frame, tile, delta)
     for iteration in range(most + 1):
         derivatives_at(code, frame, tile)
         running = False
@@ -92,14 +102,16 @@ def interior_tile(code, frame, plan, ordinary, soft, limits, stop, live, tile, l
             if not math.isfinite(off):
                 status[lane] = BROKEN
                 continue
-            while off <= _SOLVED * mu[lane] and mu[lane] > _LAST:
-                fall = _SLOWLY * mu[lane] if soft == 1 and mu[lane] > _LOOSE else min(0.2 * mu[lane], mu[lane] ** 1.5)
+            # A point where the curvature was wrong may be a maximum along the laws: steps lead away from it.
+            solved = off <= _SOLVED * mu[lane] and lanes.convex[lane] == 0.0
+            while solved and mu[lane] > _LAST and not (mu[lane] <= path.ready[lane] and _clear(frame, tile, lane)):
+                slowly = soft == 1 and mu[lane] > _LOOSE
+                fall = _SLOWLY * mu[lane] if slowly else min(_FALL * mu[lane], mu[lane] ** _POWER)
                 mu[lane] = max(_LAST, fall)
                 fresh[lane] = True  # another barrier problem has another filter
-                if soft == 1:
-                    _harden(frame, tile, lane, delta, size[lane] * mu[lane] / _FIRST)
-                off = _complementarity_error(frame, tile, lane, mu[lane])
-            if off <= _SOLVED * _LAST and mu[lane] <= _LAST:
+                _harden(frame, tile, lane, delta, path.distance[lane] * mu[lane])
+                solved = _complementarity_error(frame, tile, lane, mu[lane]) <= _SOLVED * mu[lane]
+            if solved:
                 status[lane] = ARRIVED
             elif iteration >= limits[lane] or stop[0] != 0:
                 status[lane] = LIMIT
@@ -111,14 +123,14 @@ def interior_tile(code, frame, plan, ordinary, soft, limits, stop, live, tile, l
         _add_barrier_terms(frame, tile, mu, delta)
         factorize(frame, plan, tile, damping, status, lanes.convex, lanes.negative, stop)
         if stop[0] != 0:
-            _rows_at(code, frame, tile, delta)  # _add_barrier_terms changed it
+            rows_at(code, frame, tile, delta)  # _add_barrier_terms changed it
             continue
         newton_direction(frame, plan, tile, damping, status, lanes.convex, stop)
-        _advance(code, frame, stop, tile, path, status, lanes)
+        advance(code, frame, plan, stop, tile, path, status, lanes)
         for lane in range(LANES):
             if status[lane] != RUNNING:
                 continue
-            if soft == 1 and not accepted[lane]:
+            if not accepted[lane]:
                 _balance(frame, tile, lane, delta[lane])
                 fresh[lane] = True
             if adapt_damping(damping, lane, accepted[lane]):
@@ -127,34 +139,75 @@ def interior_tile(code, frame, plan, ordinary, soft, limits, stop, live, tile, l
 
 
 @compiled(nogil=True, error_model="numpy")
-def _enter(frame, tile):  # written: x, the duals of bounds
-    """Move x inside its bounds, and start their multipliers."""
-    if frame.bounded == 0:
-        return
-    x, lower, upper, low, high = tile.x, tile.lower, tile.upper, tile.lower_dual, tile.upper_dual
-    for i in range(len(x)):
-        width = upper[i] - lower[i]
-        below, above = lower[i] > -np.inf, upper[i] < np.inf
-        if below:
-            x[i] = max(x[i], lower[i] + min(_ROOM * max(1.0, abs(lower[i])), 0.25 * width))
-        if above:
-            x[i] = min(x[i], upper[i] - min(_ROOM * max(1.0, abs(upper[i])), 0.25 * width))
-        low[i] = _FIRST / max(x[i] - lower[i], 1e-300) if below else 0.0
-        high[i] = _FIRST / max(upper[i] - x[i], 1e-300) if above else 0.0
-
-
-@compiled(nogil=True, error_model="numpy")
-def _init_slacks(frame, tile):  # written: slack, multiplier of inequalities
-    if frame.mixed == 0:
-        return
-    residual, slack, lam = tile.residual, tile.slack, tile.multiplier
-    equality, row_size = frame.equality, tile.row_size
+def _begin_path(frame, tile, path, softness):  # written: path but fresh; slack, multiplier of inequalities
+    """Begin where slacks and multipliers leave room for the way to the laws: the farthest row or bound says how far that is."""
+    mu, delta, distance = path.parameter, path.softness, path.distance
+    residual, norm, equality, slack, lam = tile.residual, tile.row_norm, frame.equality, tile.slack, tile.multiplier
+    distance[:], delta[:] = _FAR[0], 0.0
     for r in range(len(equality)):
         for lane in range(LANES):
             i = r * LANES + lane
-            slack[i] = max(-residual[i], _ROOM * row_size[i])
-            if equality[r] == 0:
-                lam[i] = _FIRST / slack[i]
+            delta[lane] += max(norm[i], residual[i] ** 2) / len(equality)  # û may be where slopes vanish
+            if equality[r] == 1 or residual[i] > 0.0:
+                distance[lane] = max(distance[lane], min(_FAR[1], abs(residual[i]) / math.sqrt(max(norm[i], _TINY))))
+    if frame.bounded == 1:
+        x, target = tile.x, tile.target
+        for i in range(len(x)):
+            distance[i % LANES] = max(distance[i % LANES], min(_FAR[1], abs(x[i] - target[i])))
+    for lane in range(LANES):
+        mu[lane] = _FIRST * distance[lane] ** 2
+        path.ready[lane] = _HARD / softness * mu[lane]
+        delta[lane] = max(softness * delta[lane], _TINY)
+    if frame.mixed == 1:
+        for i in range(len(slack)):
+            lane = i % LANES
+            slack[i] = max(
+                -residual[i], _SLACK * distance[lane] * max(math.sqrt(norm[i]), abs(residual[i]), _LEAST_SLOPE)
+            )
+            if equality[i // LANES] == 0:
+                lam[i] = mu[lane] / slack[i]
+
+
+@compiled(nogil=True, error_model="numpy")
+def _enter(frame, tile, path):  # written: x, the duals of bounds; path's distance, which becomes δ/μ
+    """Move x inside its bounds, and start their multipliers."""
+    mu, distance = path.parameter, path.distance
+    if frame.bounded == 1:
+        x, lower, upper, low, high = tile.x, tile.lower, tile.upper, tile.lower_dual, tile.upper_dual
+        for i in range(len(x)):
+            width, first, room = upper[i] - lower[i], mu[i % LANES], _ROOM * distance[i % LANES]
+            below, above = lower[i] > -np.inf, upper[i] < np.inf
+            if below:
+                x[i] = max(x[i], lower[i] + min(room * max(1.0, abs(lower[i])), 0.25 * width))
+            if above:
+                x[i] = min(x[i], upper[i] - min(room * max(1.0, abs(upper[i])), 0.25 * width))
+            low[i] = first / max(x[i] - lower[i], 1e-300) if below else 0.0
+            high[i] = first / max(upper[i] - x[i], 1e-300) if above else 0.0
+    for lane in range(LANES):
+        distance[lane] = path.softness[lane] / mu[lane]
+
+
+@compiled(nogil=True, error_model="numpy")
+def _clear(frame, tile, lane):
+    """Whether every inequality and bound of a lane is clearly active or clearly not."""
+    lam, slack, norm, equality = tile.multiplier, tile.slack, tile.row_norm, frame.equality
+    for r in range(len(equality)):
+        i = r * LANES + lane
+        if equality[r] == 0 and _alike(lam[i] * norm[i], slack[i]):
+            return False
+    if frame.bounded == 1:
+        x, lower, upper, low, high = tile.x, tile.lower, tile.upper, tile.lower_dual, tile.upper_dual
+        for j in range(len(x) // LANES):
+            i = j * LANES + lane
+            if _alike(low[i], x[i] - lower[i]) or _alike(high[i], upper[i] - x[i]):
+                return False
+    return True
+
+
+@compiled(nogil=True, error_model="numpy", forceinline=True)
+def _alike(one, other):
+    """Whether neither of two positive numbers is small beside the other."""
+    return one < _CLEAR * other and other < _CLEAR * one
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -165,18 +218,18 @@ def _complementarity_error(frame, tile, lane, mu):
     worst = 0.0
     for r in range(len(equality)):
         i = r * LANES + lane
-        off = row_weight[i] * abs(residual[i] if equality[r] == 1 else residual[i] + slack[i])
+        off = _without_rounding(row_weight[i] * residual[i])
         if equality[r] == 0:
             off = max(off, abs(slack[i] * lam[i] - mu))
         worst = _larger(worst, off)
     if frame.bounded == 0:
         for j in range(len(slope) // LANES):
-            worst = _larger(worst, abs(slope[j * LANES + lane]))
+            worst = _larger(worst, _without_rounding(slope[j * LANES + lane]))
         return worst
     x, lower, upper, low, high = tile.x, tile.lower, tile.upper, tile.lower_dual, tile.upper_dual
     for j in range(len(slope) // LANES):
         i = j * LANES + lane
-        off = abs(slope[i] - low[i] + high[i])
+        off = _without_rounding(slope[i] - low[i] + high[i])
         if lower[i] > -np.inf:
             off = max(off, abs((x[i] - lower[i]) * low[i] - mu))
         if upper[i] < np.inf:
@@ -189,6 +242,12 @@ def _complementarity_error(frame, tile, lane, mu):
 def _larger(one, other):
     """Return the larger number; NaN if one is."""
     return one if other <= one or one != one else other
+
+
+@compiled(nogil=True, error_model="numpy", forceinline=True)
+def _without_rounding(number):
+    """Return the size of a number, zero if it may be rounding."""
+    return 0.0 if abs(number) <= _ROUNDED else abs(number)
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -206,7 +265,7 @@ def _add_barrier_terms(frame, tile, mu, delta):
                 for lane in range(LANES):
                     i = r * LANES + lane
                     barrier[i] = slack[i] / lam[i]
-                    residual[i] += mu[lane] / lam[i]
+                    residual[i] += mu[lane] / lam[i] - slack[i]
     if frame.bounded == 1:
         x, lower, upper, low, high = tile.x, tile.lower, tile.upper, tile.lower_dual, tile.upper_dual
         slope, weight, more = tile.gradient, tile.diagonal, tile.bound_weight
@@ -219,179 +278,6 @@ def _add_barrier_terms(frame, tile, mu, delta):
                 more[i] += high[i] / (upper[i] - x[i])
                 slope[i] += mu[i % LANES] / (upper[i] - x[i])
             weight[i] += more[i]
-
-
-@compiled(nogil=True, error_model="numpy")
-def _advance(code, frame, stop, tile, path, status, lanes):
-    """Line search along the step, inside the boundary, with a filter; that of `fresh` lanes is emptied first.
-
-    A merit function takes short steps where multipliers are large (water that almost runs dry: 250 iterations, now 40).
-    Written: x, multiplier, slack, duals, residual; path's fresh; lanes' accepted (which lanes moved), alpha and more.
-    """
-    mu, delta, fresh = path.parameter, path.softness, path.fresh
-    slack, before_slack, before_lam, direction = (
-        tile.slack,
-        tile.previous_slack,
-        tile.previous_multiplier,
-        tile.direction,
-    )
-    equality, alpha, accepted = frame.equality, lanes.alpha, lanes.accepted
-    remember(tile)
-    copy(slack, before_slack)
-    _rows_at(code, frame, tile, delta)  # _add_barrier_terms changed it
-    for lane in range(LANES):
-        accepted[lane] = status[lane] != RUNNING
-        if accepted[lane]:
-            alpha[lane] = 0.0
-            stay(tile, lane)
-            continue
-        alpha[lane], lanes.slopes[lane] = _reach(frame, tile, lane, mu[lane], delta[lane])
-        lanes.theta[lane], lanes.objective[lane] = _merit(frame, tile, lane, mu[lane], delta[lane])
-        if fresh[lane]:
-            lanes.entries[lane], lanes.first_theta[lane], fresh[lane] = 0, max(lanes.theta[lane], 1.0), False
-    for _ in range(_HALVINGS):
-        take_step(tile, load(alpha, 0))
-        if frame.mixed == 1:
-            for r in range(len(equality)):
-                if equality[r] == 0:
-                    for lane in range(LANES):
-                        i = r * LANES + lane
-                        change, _ = _follow(before_lam[i], before_slack[i], direction[i], mu[lane])
-                        slack[i] = before_slack[i] + alpha[lane] * change
-        _rows_at(code, frame, tile, delta)
-        waiting = False
-        for lane in range(LANES):
-            if accepted[lane]:
-                continue
-            lanes.new_theta[lane], lanes.new_objective[lane] = _merit(frame, tile, lane, mu[lane], delta[lane])
-            if passes_filter(lanes, lane):
-                accepted[lane] = True
-            else:
-                alpha[lane] *= 0.5
-                waiting = True
-        if not waiting or stop[0] != 0:
-            break
-    for lane in range(LANES):
-        if status[lane] == RUNNING and accepted[lane] and frame.bounded == 1:
-            _follow_duals(tile, lane, alpha[lane], mu[lane])
-        if not accepted[lane]:
-            go_back(tile, lane)
-            copy_lane(before_slack, slack, lane)
-    _rows_at(code, frame, tile, delta)
-
-
-@compiled(nogil=True, error_model="numpy")
-def _reach(frame, tile, lane, mu, delta):
-    """Return how far a lane can go along its step inside the boundary, at most 1, and the slope of the objective along it."""
-    x, lam, slack, step, direction = tile.x, tile.multiplier, tile.slack, tile.step, tile.direction
-    target, equality, ptr, column, gram = tile.target, frame.equality, frame.gram_ptr, frame.gram_column, frame.gram
-    length, fall = 1.0, 0.0
-    for r in range(len(equality)):
-        i = r * LANES + lane
-        for p in range(ptr[r], ptr[r + 1]):
-            fall += lam[i] * gram[p] * direction[column[p] * LANES + lane]
-        if equality[r] == 1:
-            fall += delta * lam[i] * direction[i]
-        else:
-            change, most = _follow(lam[i], slack[i], direction[i], mu)
-            fall, length = fall - mu * change / slack[i], min(length, most)
-    for j in range(len(x) // LANES):
-        i = j * LANES + lane
-        fall += (x[i] - target[i]) * step[i]
-    if frame.bounded == 1:
-        lower, upper, low, high = tile.lower, tile.upper, tile.lower_dual, tile.upper_dual
-        for j in range(len(x) // LANES):
-            i = j * LANES + lane
-            if lower[i] > -np.inf:
-                room = x[i] - lower[i]
-                _, most = _follow(room, low[i], step[i], mu)
-                fall, length = fall - mu * step[i] / room, min(length, most)
-            if upper[i] < np.inf:
-                room = upper[i] - x[i]
-                _, most = _follow(room, high[i], -step[i], mu)
-                fall, length = fall + mu * step[i] / room, min(length, most)
-    return length, fall
-
-
-@compiled(nogil=True, error_model="numpy", forceinline=True)
-def _follow(one, other, by, mu):
-    """Return how `other` changes while `one` changes by `by`, so that their product becomes μ to first order.
-
-    Both are positive; the second number is the share of both changes, at most 1, that leaves them so.
-    """
-    change, length = mu / one - other - other / one * by, 1.0
-    if by < 0.0:
-        length = min(length, -_KEEP * one / by)
-    if change < 0.0:
-        length = min(length, -_KEEP * other / change)
-    return change, length
-
-
-@compiled(nogil=True, error_model="numpy")
-def _follow_duals(tile, lane, alpha, mu):  # written: the duals of bounds, one lane
-    """Let the multipliers of bounds take a step of length alpha."""
-    before, step, lower, upper = tile.previous, tile.step, tile.lower, tile.upper
-    low, high = tile.lower_dual, tile.upper_dual
-    for j in range(len(before) // LANES):
-        i = j * LANES + lane
-        if lower[i] > -np.inf:
-            low[i] += alpha * _follow(before[i] - lower[i], low[i], step[i], mu)[0]
-        if upper[i] < np.inf:
-            high[i] += alpha * _follow(upper[i] - before[i], high[i], -step[i], mu)[0]
-
-
-@compiled(nogil=True, error_model="numpy")
-def _merit(frame, tile, lane, mu, delta):
-    """Return the ℓ1 violation with slacks and the objective with barrier, of one lane."""
-    residual, lam, slack, x, target = tile.residual, tile.multiplier, tile.slack, tile.x, tile.target
-    equality, ptr, column = frame.equality, frame.gram_ptr, frame.gram_column
-    gram, row_weight = frame.gram, tile.row_weight
-    theta, value = 0.0, 0.0
-    for r in range(len(equality)):
-        i = r * LANES + lane
-        if equality[r] == 1:
-            theta += row_weight[i] * abs(residual[i])
-            value += 0.5 * delta * lam[i] ** 2
-        else:
-            theta += row_weight[i] * abs(residual[i] + slack[i])
-            value -= mu * math.log(slack[i])
-        for p in range(ptr[r], ptr[r + 1]):
-            value += 0.5 * lam[i] * gram[p] * lam[column[p] * LANES + lane]
-    for j in range(len(x) // LANES):
-        i = j * LANES + lane
-        value += 0.5 * (x[i] - target[i]) ** 2
-    if frame.bounded == 1:
-        lower, upper = tile.lower, tile.upper
-        for j in range(len(x) // LANES):
-            i = j * LANES + lane
-            if lower[i] > -np.inf:
-                value -= mu * math.log(x[i] - lower[i])
-            if upper[i] < np.inf:
-                value -= mu * math.log(upper[i] - x[i])
-    return theta, value
-
-
-@compiled(nogil=True, error_model="numpy")
-def _rows_at(code, frame, tile, delta):  # written: cells, rows, residual
-    """Evaluate the rows; equalities are h − δλ, so that they need not hold before the barrier has fallen."""
-    residual_at(code, frame, tile)
-    residual, lam, equality = tile.residual, tile.multiplier, frame.equality
-    for r in range(len(equality)):
-        if equality[r] == 1:
-            for lane in range(LANES):
-                i = r * LANES + lane
-                residual[i] -= delta[lane] * lam[i]
-
-
-@compiled(nogil=True, error_model="numpy")
-def _mean_square(tile, size):  # written: size
-    """Compute per lane the mean square of the rows' sizes, the unit of δ."""
-    row_size = tile.row_size
-    size[:] = 0.0
-    for i in range(len(row_size)):
-        size[i % LANES] += row_size[i] ** 2
-    for lane in range(LANES):
-        size[lane] /= max(len(row_size) // LANES, 1)
 
 
 @compiled(nogil=True, error_model="numpy")

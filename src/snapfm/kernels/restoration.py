@@ -50,7 +50,7 @@ def restore_tile(code, frame, plan, tolerance, limits, stop, live, tile, lanes, 
     most = begin(live, limits, status, iterations)
     tile.idle[:], tile.to_bound[:] = 0.0, np.nan
     if frame.bounded == 1:
-        _clip(tile)
+        clip(tile)
     residual_at(code, frame, tile)
     inverse, row_size = tile.unit, tile.row_size
     for iteration in range(most + 1):
@@ -97,7 +97,7 @@ def restore_tile(code, frame, plan, tolerance, limits, stop, live, tile, lanes, 
                 stay(tile, lane)
         take_step(tile, full(1.0))
         if frame.bounded == 1:
-            _clip(tile)
+            clip(tile)
         residual_at(code, frame, tile)
         mark_broken(frame, tile, size, worst)
         for lane in range(LANES):
@@ -111,7 +111,8 @@ def restore_tile(code, frame, plan, tolerance, limits, stop, live, tile, lanes, 
 
 
 @compiled(nogil=True, error_model="numpy")
-def _clip(tile):  # written: x
+def clip(tile):  # written: x
+    """Move x inside its bounds."""
     x, lower, upper = tile.x, tile.lower, tile.upper
     for i in range(len(x)):
         x[i] = min(max(x[i], lower[i]), upper[i])

@@ -59,15 +59,6 @@ class Tiles:
         part = source.space.reshape(len(source.space), width, LANES)
         whole[to // LANES, :, to % LANES] = part[lanes // LANES, :, lanes % LANES]
 
-    def rescale(self, factor: Values) -> None:
-        """Divide the unit of every lane by a factor (tiles · LANES,), a power of two: no bit is lost."""
-        one = factor.reshape(len(self.space), 1, LANES)
-        for number in (core.X, core.TARGET, core.LOWER, core.UPPER, core.SHIFT, core.MULTIPLIER):
-            self.packs(number)[:] *= one
-        unit = self.packs(core.UNIT)
-        unit[:, 0] /= one[:, 0]
-        unit[:, 1] *= one[:, 0]
-
     def scatter(self, number: int) -> None:
         """Move a section off a point where rows are flat or parallel, by a fixed scatter of a hundredth of the field's size."""
         x = self.packs(number)

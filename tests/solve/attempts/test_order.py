@@ -9,7 +9,7 @@ import torch
 import snapfm
 from snapfm.kernels import layout
 from snapfm.solve.attempts import attempt, barrier, order
-from snapfm.solve.attempts.barrier import SOFT_BARRIER
+from snapfm.solve.attempts.barrier import BARRIER, SOFT_BARRIER
 from snapfm.solve.attempts.penalty import PENALTY
 from snapfm_bench.judge import measure
 
@@ -61,7 +61,7 @@ def test_transport_from_white_noise_with_free_boundaries():
     assert checked(problem.laws, noise, params).all()
 
 
-@pytest.mark.parametrize("other", [PENALTY, order.FILTER], ids=lambda other: other.name)
+@pytest.mark.parametrize("other", [PENALTY, BARRIER, SOFT_BARRIER], ids=lambda other: other.name)
 def test_either_way_alone_leads_to_the_laws(other, monkeypatch):
     monkeypatch.setattr(order, "ATTEMPTS", (other,))
     monkeypatch.setattr(order, "FIRST", 1)
@@ -234,14 +234,16 @@ def order_of(*laws, shape, example=None) -> list[str]:
     return [one.name for one in order.order(part)]
 
 
-EQUALITIES = [
-    "falling penalty", "soft barrier", "slow penalty", "filter", "nearby start", "regularized rows", "zero start", "restoration",
-    "quadratic programs",
-]  # fmt: skip
+EQUALITIES = ["falling penalty", "soft barrier", "restoration", "quadratic programs", "nearby start", "zero start"]
 INEQUALITIES = [
-    "short barrier", "falling penalty", "soft barrier", "restoration", "quadratic programs", "barrier", "nearby start",
-    "zero start", "regularized rows", "fine barrier",
-]  # fmt: skip
+    "barrier",
+    "falling penalty",
+    "soft barrier",
+    "restoration",
+    "quadratic programs",
+    "nearby start",
+    "zero start",
+]
 SPHERE = snapfm.Equality("sphere", lambda u, p: (u**2 + u**3).sum(1) - 1.0)
 
 
@@ -254,12 +256,12 @@ def test_the_order_of_attempts_follows_from_the_part():
     ends = snapfm.Equality("ends", lambda u, p: u[0] ** 2 + u[1] ** 3 - 2.0)
     kinked = snapfm.Equality("kinked", lambda u, p: u.abs().sum(1) + (u**2).sum(1) - 1.0)
     gas = snapfm.Inequality("pressure", lambda u, p: u[:1] ** 2 / u[1:2] - u[2:] ** 2)
+    dense = snapfm.Inequality("density", lambda u, p: 1e-3 - u[1])
+    assert order_of(gas, dense, shape=(3, 5)) == front(INEQUALITIES, "soft barrier")
     assert order_of(SPHERE, shape=(2, 5)) == EQUALITIES
     assert order_of(SPHERE, snapfm.Bounds(lower=-1.0), shape=(2, 5)) == INEQUALITIES
     assert order_of(square, ends, shape=(4,)) == front(EQUALITIES, "restoration", "quadratic programs")
     assert order_of(kinked, shape=(2, 5)) == front(EQUALITIES, "kinks", "kinks from zero")
-    dense = snapfm.Inequality("density", lambda u, p: 1e-3 - u[1])
-    assert order_of(gas, dense, shape=(3, 5)) == front(INEQUALITIES, "soft barrier")
     least = snapfm.Equality(
         "least", lambda u, p: torch.linalg.eigvalsh(u + u.T)[:1] - 1.0, pattern=([0] * 9, list(range(9)))
     )

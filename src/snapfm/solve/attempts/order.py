@@ -1,7 +1,7 @@
 """Attempts: stop 6 of the walk. Newton's method first; lanes on which it fails are tried again in other ways.
 
-`ATTEMPTS` lists them all, in order. With inequalities or bounds, a barrier or a feasible start helps most often. Without them,
-other starts are cheaper and do as well. Must not import solve.system or solve.newton.
+`ATTEMPTS` lists them all, in order. With inequalities or bounds, a barrier helps most often; without them, a falling penalty is
+cheaper and does as well. Must not import solve.system or solve.newton.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from snapfm.errors import Status
 from snapfm.kernels import layout as core
 from snapfm.kernels.threads import Deadline
 from snapfm.solve.attempts.attempt import AFTERWARDS, FEW, NEWTON, NONE, PATIENCE, SOME, Attempt, Search, newton
-from snapfm.solve.attempts.barrier import BARRIER, FINE_BARRIER, SHORT_BARRIER, SOFT_BARRIER
+from snapfm.solve.attempts.barrier import BARRIER, SOFT_BARRIER
 from snapfm.solve.attempts.interior_start import guarded
-from snapfm.solve.attempts.penalty import PENALTY, REGULARIZED, SLOW_PENALTY
+from snapfm.solve.attempts.penalty import PENALTY
 from snapfm.solve.attempts.restoration import RESTORATION
 from snapfm.solve.attempts.sequential import OPAQUE_PROGRAMS, PROGRAMS, violation
 from snapfm.solve.budget import Stopping
@@ -41,12 +41,6 @@ def _first(search: Search) -> AttemptOutcome:
     return search.newton(np.minimum(FIRST, search.allowed), trials=SOME, patience=PATIENCE)
 
 
-def _filtered(search: Search) -> AttemptOutcome:
-    """Begin again at û with a filter in place of the merit function, whose penalty makes steps short far from an answer."""
-    search.begin()
-    return search.newton(search.allowed, filtered=True)
-
-
 def _nearby(search: Search) -> AttemptOutcome:
     """Go on from a point beside the one where Newton's method stopped."""
     search.tiles.scatter(core.X)
@@ -60,17 +54,12 @@ def _from_zero(search: Search) -> AttemptOutcome:
 
 
 FIRST_ATTEMPT = Attempt("Newton's method", 1.0, _first)
-FILTER = Attempt("filter", NEWTON, _filtered)
 NEARBY_START = Attempt("nearby start", AFTERWARDS, _nearby)
 ZERO_START = Attempt("zero start", NEWTON, _from_zero)
 
 
 def _inequalities(part: Part) -> bool:
     return part.inequalities
-
-
-def _equalities(part: Part) -> bool:
-    return not part.inequalities
 
 
 def _square(part: Part) -> bool:
@@ -94,21 +83,13 @@ ATTEMPTS: tuple[Attempt, ...] = (
     RESTORATION.when(_square),
     PROGRAMS.when(_square),
     SOFT_BARRIER.when(guarded),  # others begin at û, perhaps behind a pole
-    SHORT_BARRIER.when(_inequalities),
+    BARRIER.when(_inequalities),
     PENALTY,
     SOFT_BARRIER,
-    SLOW_PENALTY.when(_equalities),
-    FILTER.when(_equalities),
-    RESTORATION.when(_inequalities),
-    PROGRAMS.when(_inequalities),
-    BARRIER.when(_inequalities),
-    NEARBY_START,
-    ZERO_START.when(_inequalities),
-    REGULARIZED,
-    ZERO_START,
-    FINE_BARRIER.when(_inequalities),
     RESTORATION,
     PROGRAMS,
+    NEARBY_START,
+    ZERO_START,
 )
 """All attempts after Newton's. A part gets those that apply, each where it is first listed for it."""
 
