@@ -103,7 +103,7 @@ def interior_tile(code, frame, plan, ordinary, soft, limits, stop, live, tile, l
                 status[lane] = BROKEN
                 continue
             # A point where the curvature was wrong may be a maximum along the laws: steps lead away from it.
-            solved = off <= _SOLVED * mu[lane] and lanes.convex[lane] == 0.0
+            solved = off <= _SOLVED * mu[lane] and lanes.convex[lane] <= 0.0
             while solved and mu[lane] > _LAST and not (mu[lane] <= path.ready[lane] and _clear(frame, tile, lane)):
                 slowly = soft == 1 and mu[lane] > _LOOSE
                 fall = _SLOWLY * mu[lane] if slowly else min(_FALL * mu[lane], mu[lane] ** _POWER)
