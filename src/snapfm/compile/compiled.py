@@ -107,20 +107,30 @@ class CompiledLaws(LawStack):
 
     @property
     def constants(self) -> Values:
-        """Slopes of the rows whose slopes never change, as in `own`; zero for all others."""
+        """Slopes of the rows whose slopes never change, as in `pattern`; zero for all others."""
+        transform, own = self.scalar.transform, self._own_constants
+        if transform is not None:
+            reading = np.flatnonzero(self.pattern.counts)
+            whole = self.own.csr(own)[reading].toarray()
+            own = transform.back(whole).ravel()
+        return own if self.scalar.units is None else own / self.scalar.units.unknowns[self.pattern.indices]
+
+    @property
+    def _own_constants(self) -> Values:
+        """The same as in `own`, in units of the unknowns."""
         rows, values = self.scalar.rows, np.zeros(self.own.nnz)
         # Such a row reads unknowns directly, or not at all: its entries are those of the pattern, in the same order.
         affine = self.kinds == RowKind.AFFINE
         affine[[row for i in self.opaque for row in range(self.stack[i].start, self.stack[i].stop)]] = False
         mine = np.repeat(affine, np.diff(rows.indptr)) & self.scalar.tape.is_unknown(rows.indices)
         values[np.repeat(affine, self.own.counts)] = rows.data[mine]
-        return values
+        return values if self.scalar.units is None else values / self.scalar.units.rows[self.own.row_of()]
 
     @cached_property
     def presolve(self) -> Presolve:
         """Fixed unknowns and redundant rows, found at first use."""
         constant = (self.kinds == RowKind.AFFINE) & self.equality_rows
-        return presolve(self.own, self.constants, constant)
+        return presolve(self.own, self._own_constants, constant)
 
     @property
     def scale(self) -> Values:
