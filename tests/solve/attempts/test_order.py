@@ -234,7 +234,15 @@ def order_of(*laws, shape, example=None) -> list[str]:
     return [one.name for one in order.order(part)]
 
 
-EQUALITIES = ["falling penalty", "soft barrier", "restoration", "quadratic programs", "nearby start", "zero start"]
+EQUALITIES = [
+    "falling penalty",
+    "soft barrier",
+    "restoration",
+    "quadratic programs",
+    "nearby start",
+    "zero start",
+    "regularized rows",
+]
 INEQUALITIES = [
     "barrier",
     "falling penalty",
@@ -243,6 +251,7 @@ INEQUALITIES = [
     "quadratic programs",
     "nearby start",
     "zero start",
+    "regularized rows",
 ]
 SPHERE = snapfm.Equality("sphere", lambda u, p: (u**2 + u**3).sum(1) - 1.0)
 

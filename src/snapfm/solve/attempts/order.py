@@ -17,7 +17,7 @@ from snapfm.kernels.threads import Deadline
 from snapfm.solve.attempts.attempt import AFTERWARDS, FEW, NEWTON, NONE, PATIENCE, SOME, Attempt, Search, newton
 from snapfm.solve.attempts.barrier import BARRIER, SOFT_BARRIER
 from snapfm.solve.attempts.interior_start import guarded
-from snapfm.solve.attempts.penalty import PENALTY
+from snapfm.solve.attempts.penalty import PENALTY, REGULARIZED
 from snapfm.solve.attempts.restoration import RESTORATION
 from snapfm.solve.attempts.sequential import OPAQUE_PROGRAMS, PROGRAMS, violation
 from snapfm.solve.budget import Stopping
@@ -90,6 +90,7 @@ ATTEMPTS: tuple[Attempt, ...] = (
     PROGRAMS,
     NEARBY_START,
     ZERO_START,
+    REGULARIZED,
 )
 """All attempts after Newton's. A part gets those that apply, each where it is first listed for it."""
 
